@@ -21,7 +21,7 @@ from generation.engine import openvino_process
 from generation.engine.base import EngineState
 from generation.engine.openvino_model import find_openvino_model
 from generation.engine.openvino_process import Batch, RefusedError
-from generation.engine.openvino_runner import OpenvinoRunner, pipeline_options
+from generation.engine.openvino_runner import OpenvinoRunner
 from generation.engine.torch_engine import TorchEngine
 from generation.engine.weights import Weights
 from generation.exceptions import EngineError
@@ -35,6 +35,7 @@ from tests.generation.engine.generating import (
     sequence,
     stepped,
 )
+from tests.generation.engine.openvino_batches import goes_on_after_release, in_own_process, save_as_folder
 from tests.live_server import ROOT
 from tests.tiny_model import CONTEXT_LENGTH, END_ID, write_gguf
 
@@ -187,19 +188,7 @@ async def test_log_probabilities_are_the_models_own_when_wanted(load: Load, half
 
 
 def test_no_token_is_made_after_a_sequence_is_released(tiny_gguf: Path) -> None:
-    options = pipeline_options(max_sequences=2, kv_tokens=512, prefill_chunk=256, weights=Weights.F32, threads=1)
-    batch = Batch(str(tiny_gguf), **options)
-    config = {"max_new_tokens": 40, "ignore_eos": True}
-    batch.join(1, PROMPT, config)
-    batch.join(2, PROMPTS[6], config)
-    assert all(batch.step([1, 2]))
-    dropped = batch._places[2].handle
-    batch.release(2)
-    batch.release(2)  # nothing to free is no error
-    assert all(batch.step([1]))
-    assert not dropped.can_read()
-    batch.release(1)
-    assert not batch._pipeline.has_non_finished_requests()
+    assert in_own_process(goes_on_after_release, tiny_gguf, PROMPT, PROMPTS[6]) == []
 
 
 async def test_memory_is_free_when_sequences_were_cancelled_at_every_step(engine: TorchEngine, half_model: Any) -> None:
@@ -281,9 +270,7 @@ def test_process_says_why_nothing_more_can_be_done_when_a_step_fails(monkeypatch
 def exported(tiny_gguf: Path, tmp_path: Path) -> Path:
     """The tiny model in a folder, as the library writes it."""
     source = Path(shutil.copy(tiny_gguf, tmp_path))
-    options = pipeline_options(max_sequences=1, kv_tokens=64, prefill_chunk=64, weights=Weights.F32, threads=1)
-    options["properties"]["enable_save_ov_model"] = True
-    Batch(str(source), **options)
+    in_own_process(save_as_folder, source)
     source.unlink()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": END_ID}))
     return tmp_path
