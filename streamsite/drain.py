@@ -20,6 +20,7 @@ from django.conf import settings
 
 from generation.backends import backends
 from generation.broadcast import hub
+from generation.garbage import settle
 from generation.recording import get_writer
 from generation.streaming import live
 
@@ -59,6 +60,7 @@ class Drain:
 
     def _start(self) -> None:
         """Load the models in the background and listen for signals. On the first scope: daphne has no lifespan."""
+        settle()
         backends.start_all()
         get_writer()
         hub.start()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
-from django.db.models import Case, F, Q, QuerySet, Sum, When
+from django.db.models import Case, F, QuerySet, Sum, When
 from django.db.models.functions import Coalesce
 
 from generation.exceptions import RateLimitError
@@ -34,7 +34,10 @@ def count_request(key: ApiKey, *, now: datetime) -> None:
     limit = _limit(key.requests_per_minute, settings.STREAMSITE_KEY_REQUESTS_PER_MINUTE)
     row = ApiKey.objects.filter(pk=key.pk)
     if not limit:
-        row.filter(Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - LAST_USE_EVERY)).update(last_used_at=now)
+        # On SQLite a statement that changes no row takes the write lock too.
+        if key.last_used_at is None or key.last_used_at < now - LAST_USE_EVERY:
+            with write_turn():
+                row.update(last_used_at=now)
         return
     minute = now.replace(second=0, microsecond=0)
     with write_turn():

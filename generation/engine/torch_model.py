@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ from generation.engine.batch_runner import BatchRunner
 from generation.engine.llama_weights import LlamaWeights, read_llama_config
 from generation.engine.weights import Weights, is_measured, read_quality
 from generation.exceptions import BackendUnavailableError
+from generation.garbage import settle
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def load_runner(
 
         model = load_model(folder, dtype=dtype, device=device)
         runner = TorchRunner(model, context_length=context_length, kv_tokens=kv_tokens)
-    gc.collect()
+    settle()
     give_memory_back()
     logger.info("The model is loaded: %s.", runner.summary)
     return runner

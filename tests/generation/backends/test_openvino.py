@@ -45,10 +45,12 @@ def local(bundled_folder: Path) -> Iterator[LocalBackend]:
         backend.close()
 
 
-async def test_answer_makes_sense_and_ends_by_itself_when_asked_for_a_capital(local: LocalBackend) -> None:
-    stream = await local.stream(ask("What is the capital of France?", max_tokens=60, temperature=0.0, logprobs=True))
+async def test_answer_is_right_and_ends_by_itself_when_asked_to_repeat_a_sentence(local: LocalBackend) -> None:
+    # Each token is at least three times as likely as any other: no processor's rounding changes the answer.
+    question = "Repeat after me: The cat sat on the mat."
+    stream = await local.stream(ask(question, max_tokens=60, temperature=0.0, logprobs=True))
     deltas = await read(stream)
-    assert "Paris" in text(deltas)
+    assert text(deltas) == "The cat sat on the mat."
     assert stream.outcome is not None
     assert stream.outcome.stop_reason is StopReason.EOS
     assert stream.outcome.usage is not None
