@@ -17,13 +17,10 @@ from django.db.models.functions import Coalesce
 
 from generation.exceptions import RateLimitError
 from generation.models import ApiKey, Stream
-from generation.recording import get_writer
 from generation.write_turn import write_turn
 
 #: Without a count to keep, the last use is written this often.
 LAST_USE_EVERY = timedelta(minutes=1)
-#: How long a caller over its limit waits for the ends of its own earlier streams to be stored.
-FLUSH_TIMEOUT_S = 1.0
 
 
 def count_request(key: ApiKey, *, now: datetime) -> None:
@@ -83,32 +80,21 @@ class Caller(Protocol):
     def session_key(self) -> str: ...
 
 
-def has_limits(caller: Caller) -> bool:
+def _has_limits(caller: Caller) -> bool:
     """Whether there is anyone to count for; commands and the local demo's API have nobody."""
     return caller.api_key_id is not None or caller.user_id is not None or caller.session_key != ""
 
 
-def check_places(caller: Caller, count: int) -> None:
+def claim_places(caller: Caller, count: int) -> None:
     """Raise RateLimitError when a caller has too many streams open for ``count`` more.
 
-    Not to be called in a transaction: it may wait for this process's writer.
+    In the transaction that writes their rows: of two processes, the second sees the first one's.
     """
-    limit = _stream_limit(caller, lock=False)
-    if limit and _running(caller) + count > limit:
-        # An answer's last frame leaves some milliseconds before its row is closed.
-        get_writer().flush(FLUSH_TIMEOUT_S)
-        _refuse_beyond(limit, caller, count)
-
-
-def claim_places(caller: Caller, count: int) -> None:
-    """The same within the transaction that writes the rows: of two processes, the second sees the first one's."""
-    if has_limits(caller) and (limit := _stream_limit(caller, lock=True)):
-        _refuse_beyond(limit, caller, count)
-
-
-def _refuse_beyond(limit: int, caller: Caller, count: int) -> None:
-    running = _running(caller)
-    if running + count > limit:
+    if not _has_limits(caller):
+        return
+    limit = _stream_limit(caller)
+    running = _running(caller) if limit else 0
+    if limit and running + count > limit:
         asked = "" if count == 1 else f", and {count} more were asked for"
         raise RateLimitError(f"At most {limit} streams may be open at once; {running} are{asked}. Wait for one to end.")
 
@@ -119,24 +105,24 @@ def _running(caller: Caller) -> int:
     return Stream.objects.filter(stop_reason__isnull=True, **owner).count()
 
 
-def _stream_limit(caller: Caller, *, lock: bool) -> int:
-    """The caller's limit; with ``lock``, until the transaction ends no other one gets past this line for the caller.
+def _stream_limit(caller: Caller) -> int:
+    """The caller's limit; until the transaction ends no other one gets past this line for the caller.
 
     SQLite's write transactions exclude each other anyway.
     """
     if caller.api_key_id is not None:
-        own = _locked(ApiKey.objects.filter(pk=caller.api_key_id), lock).values_list("max_streams", flat=True).first()
+        own = _locked(ApiKey.objects.filter(pk=caller.api_key_id)).values_list("max_streams", flat=True).first()
         return _limit(own, settings.STREAMSITE_KEY_MAX_STREAMS)
-    if lock and caller.user_id is not None:
-        _locked(get_user_model()._default_manager.filter(pk=caller.user_id), lock).first()
-    elif lock:
-        _locked(Session.objects.filter(pk=caller.session_key), lock).first()
+    if caller.user_id is not None:
+        _locked(get_user_model()._default_manager.filter(pk=caller.user_id)).values_list("pk").first()
+    else:
+        _locked(Session.objects.filter(pk=caller.session_key)).values_list("pk").first()
     return settings.STREAMSITE_USER_MAX_STREAMS
 
 
-def _locked(rows: QuerySet[Any], lock: bool) -> QuerySet[Any]:
+def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
     """``no_key``: rows that refer to this one can be written meanwhile."""
-    return rows.select_for_update(no_key=True) if lock else rows
+    return rows.select_for_update(no_key=True)
 
 
 def _limit(own: int | None, default: int) -> int:

@@ -1,4 +1,4 @@
-"""The threads that write the rows of new streams; they live on, and with them their connections and statements.
+"""The threads that let callers in and write the rows of new streams; their connections and statements live on.
 
 A request's own thread would have to connect, which takes longer than its row, and when 200 requests come together as
 many threads would fight for SQLite's write lock and for the interpreter, which the open streams need. SQLite has one
@@ -25,10 +25,10 @@ PATIENCE_S = 10.0
 POSTGRESQL_THREADS = 8
 
 
-def in_opener(write: Callable[P, Written], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[Written]:
-    """Begin to write rows. Called on the event loop; the future raises OperationalError when it takes too long."""
+def in_opener(work: Callable[P, Written], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[Written]:
+    """Begin to read or write rows, from the event loop. The future raises OperationalError when it takes too long."""
     give_up_at = time.monotonic() + PATIENCE_S
-    job = functools.partial(write, *args, **kwargs)
+    job = functools.partial(work, *args, **kwargs)
     return asyncio.get_running_loop().run_in_executor(_threads(), _run, job, give_up_at)
 
 

@@ -1,6 +1,6 @@
 """From a request to generations that have their rows: check, refuse, or open.
 
-The rows are written as ``running`` before the first byte, and the database connection is given back before streaming.
+The rows are written as ``running`` before the first byte, in a thread whose connection lives on.
 Several answers are opened together: all of them, or none.
 """
 
@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import IntegrityError, close_old_connections, transaction
+from django.db import IntegrityError, transaction
 
-from generation.access import check_places, claim_places, has_limits
+from generation.access import claim_places
 from generation.backends import backends
 from generation.backends.base import Backend, DeltaStream
-from generation.exceptions import InvalidRequestError, ServerShutdownError
+from generation.exceptions import InvalidRequestError, RateLimitError, ServerShutdownError
 from generation.models import Stream
 from generation.output import StopReason
-from generation.recording import Recorder, StreamEnd, open_stream, set_up_spans, start_span
+from generation.recording import Recorder, StreamEnd, get_writer, open_stream, set_up_spans, start_span
 from generation.request import GenerationRequest
 from generation.streaming.generation import Generation, Origin
 from generation.streaming.live import live
@@ -35,6 +35,8 @@ from generation.write_turn import write_turn
 _abandoned: set[asyncio.Future[tuple[list[int], Origin]]] = set()
 
 WIRE_ID_PREFIXES = {"chat": "chatcmpl", "completions": "cmpl"}
+#: How long a caller over its limit waits for its own earlier streams.
+FLUSH_TIMEOUT_S = 1.0
 #: The largest seed that a request may have.
 _MAX_SEED = 2**63 - 1
 
@@ -67,7 +69,7 @@ async def begin_all(
     attach: Attach | None = None,
     include_usage: bool = False,
 ) -> list[Generation]:
-    """Check requests, write the ``running`` row of each answer, give the database connection back, return them all.
+    """Check requests, write the ``running`` row of each answer, return them all.
 
     The requests differ in their prompt only. ``received_at`` is the monotonic time they came in; ``include_usage`` is
     recorded only. Nothing runs on the backend yet. Raises GenerationError for what cannot be carried out; then no row
@@ -77,17 +79,7 @@ async def begin_all(
         raise ServerShutdownError("The server is shutting down; ask again in a moment.")
     answers = [answer for request in requests for answer in _answers(request)]
     with live.place(limit=settings.STREAMSITE_MAX_STREAMS, count=len(answers)):
-        if has_limits(origin):
-            await sync_to_async(_check_places)(origin, len(answers))
         return await _open(answers, origin, received_at, attach, include_usage)
-
-
-def _check_places(origin: Origin, count: int) -> None:
-    """Runs in the request's own thread, whose connection would else stay open as long as the stream."""
-    try:
-        check_places(origin, count)
-    finally:
-        close_old_connections()
 
 
 def _answers(request: GenerationRequest) -> Iterable[GenerationRequest]:
@@ -171,6 +163,18 @@ class _Opening:
 
 
 async def _open_rows(
+    opening: _Opening, origin: Origin, attach: Attach | None, received_at: float
+) -> tuple[list[int], Origin]:
+    """Write the rows; a caller over its limit is looked at again once the ends of earlier streams are stored."""
+    try:
+        return await _written_rows(opening, origin, attach, received_at)
+    except RateLimitError:
+        # An answer's last frame leaves some milliseconds before its row is closed.
+        await sync_to_async(get_writer().flush)(FLUSH_TIMEOUT_S)
+        return await _written_rows(opening, origin, attach, received_at)
+
+
+async def _written_rows(
     opening: _Opening, origin: Origin, attach: Attach | None, received_at: float
 ) -> tuple[list[int], Origin]:
     """Write the rows; if the caller is cancelled meanwhile, they still end with their reason."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest
@@ -18,6 +17,7 @@ from django.utils import timezone
 from generation.access import authenticate, check_tokens, count_request
 from generation.exceptions import AuthenticationError
 from generation.models import ApiKey
+from generation.streaming.openers import in_opener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ async def api_caller(request: HttpRequest) -> Caller:
     """
     sent = _sent_key(request)
     if sent is not None:
-        key = await sync_to_async(_admitted_key)(sent)
+        key = await in_opener(_admitted_key, sent)
         return Caller(user=key.user, api_key_id=key.pk, address_class=address_class(request))
     if not _is_local_demo(request):
         raise AuthenticationError(
@@ -90,7 +90,7 @@ def _sent_key(request: HttpRequest) -> str | None:
 
 
 def _admitted_key(sent: str) -> ApiKey:
-    """The key, if it may make this request now; synchronous, it reads and counts rows."""
+    """The key, if it may make this request now. Runs in an opener: the request's own thread would have to connect."""
     key = authenticate(sent)
     now = timezone.now()
     count_request(key, now=now)
