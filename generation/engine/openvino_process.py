@@ -2,7 +2,7 @@
 
 In the server's own process nothing else would run meanwhile: no request taken, no frame sent. Started by
 `OpenvinoRunner`, which asks for one thing at a time over a socket; ends when that closes, so no child is left behind
-whatever becomes of the server. Imports nothing of the project: it starts in the time that the library takes.
+whatever becomes of the server. Imports nothing of the project by itself: it starts in the time that the library takes.
 """
 
 from __future__ import annotations
