@@ -36,6 +36,7 @@ export class DeltaTable {
     this.#earlier.addEventListener("click", () => this.#show(this.#from - ROWS));
     this.#later.addEventListener("click", () => this.#show(this.#from + ROWS));
     this.#rows.addEventListener("click", (event) => this.#choose(event));
+    this.#rows.addEventListener("keydown", (event) => this.#move(event));
     // A range chosen in the table itself is marked there; one chosen elsewhere is all that the table shows.
     selection.watch((range, by) => {
       if (by === "table") return this.#mark(range);
@@ -97,6 +98,8 @@ export class DeltaTable {
     button.dataset.seq = `${seq}`;
     /** @type {HTMLButtonElement} */ (button).type = "button";
     button.title = "Select this delta; with Shift, up to this delta";
+    // One of the rows is reached by Tab, the others by arrow keys.
+    button.tabIndex = i === this.#from ? 0 : -1;
     row.append(
       cell(button),
       cell(duration(log.sent_s[i])),
@@ -144,10 +147,34 @@ export class DeltaTable {
     return data;
   }
 
+  /** @param {KeyboardEvent} event */
+  #move(event) {
+    const buttons = [...this.#rows.querySelectorAll("button")];
+    const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (event.target));
+    const last = buttons.length - 1;
+    /** @type {Record<string, number>} */
+    const places = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: last };
+    const to = places[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    const next = buttons[Math.max(0, Math.min(to, last))];
+    if (!next) return;
+    this.#stopAt(next);
+    next.focus();
+  }
+
+  /** @param {HTMLElement} stop */
+  #stopAt(stop) {
+    for (const button of this.#rows.querySelectorAll("button")) {
+      button.tabIndex = button === stop ? 0 : -1;
+    }
+  }
+
   /** @param {MouseEvent} event */
   #choose(event) {
     const button = /** @type {HTMLElement} */ (event.target).closest("[data-seq]");
     if (!(button instanceof HTMLElement)) return;
+    this.#stopAt(button);
     const seq = Number(button.dataset.seq);
     if (!event.shiftKey || this.#anchor === null) this.#anchor = seq;
     this.#selection.set({ first: this.#anchor, last: seq }, "table");

@@ -92,6 +92,19 @@ class TestTimeline:
         expect(stream_page.page.locator("#delta-rows tr.selected")).to_have_count(3)
         expect(stream_page.page.locator("#whole-text .selected")).to_have_count(3)
 
+    def test_one_row_of_the_table_is_a_tab_stop_and_arrow_keys_reach_the_others(self, stream_page: StreamPage) -> None:
+        stream_page.open()
+        keyboard = stream_page.page.keyboard
+        stops = stream_page.page.locator("#delta-rows button:not([tabindex='-1'])")
+        assert stops.all_text_contents() == ["1"]
+        stops.focus()
+        for key in ("ArrowDown", "ArrowDown", "Enter", "End", "ArrowDown", "ArrowUp", "Shift+Enter"):
+            keyboard.press(key)
+        expect(stream_page.page.locator("#delta-rows tr.selected")).to_have_count(8)
+        assert stops.all_text_contents() == ["10"]
+        keyboard.press("Home")
+        expect(stream_page.page.locator('[data-seq="1"]')).to_be_focused()
+
     def test_the_table_tells_gap_tokens_text_and_hold_when_shown(self, stream_page: StreamPage) -> None:
         stream_page.open()
         cells = stream_page.page.locator("#delta-rows tr").nth(3).locator("td").all_text_contents()
