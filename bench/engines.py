@@ -53,6 +53,7 @@ class Reading:
     contestant: str
     prompt_tokens: int
     streams: int
+    tokens: int
     tokens_per_s: float
     ttft_s: float
 
@@ -195,17 +196,18 @@ async def _turns(
             break
         for prompt_tokens, streams in itertools.product(options.prompts, options.streams):
             words = max(prompt_tokens - FRAME_TOKENS, 2)
+            # Nobody knows a prompt from before, and all get the same ones: of others the answers may end earlier.
+            chats = [question(next(numbers), words) for _ in range(streams)]
             for name, contestant in contestants.items():
                 if streams > most[name]:
                     continue
-                # Nobody may know a prompt from before.
-                chats = [question(next(numbers), words) for _ in range(streams)]
                 tokens, took_s, ttfts_s = await contestant(chats, options.tokens)
                 readings.append(
                     Reading(
                         contestant=name,
                         prompt_tokens=prompt_tokens,
                         streams=streams,
+                        tokens=tokens,
                         tokens_per_s=tokens / took_s,
                         ttft_s=statistics.median(ttfts_s),
                     )

@@ -19,6 +19,10 @@ from generation.garbage import settle
 
 logger = logging.getLogger(__name__)
 
+#: For how many rows at once int8 weights are used. Their kernel takes four, and reads all weights again for the next
+#: four. Milliseconds a step of the bundled model, int8 and bf16, on two cores with AMX: 1 row 9.0 and 14.2, 4 rows 12.8
+#: and 14.5, 5 rows 21.2 and 14.8 (linear layers only); without AMX: 15.0 and 22.7, 21.1 and 24.5, 35.6 and 26.3.
+INT8_ROWS = 4
 #: The library swaps a method of all models while it loads one (``no_tie_weights``). Two loads at once can leave the
 #: wrong one in place, and then every later model with tied weights comes out half empty.
 _loading = threading.Lock()
@@ -53,7 +57,7 @@ def load_runner(
             context_length=context_length,
             slots=max_sequences,
             kv_tokens=kv_tokens,
-            int8_rows=most_int8_rows() if chosen is Weights.INT8 else 0,
+            int8_rows=INT8_ROWS if chosen is Weights.INT8 else 0,
         )
     elif chosen is Weights.INT8:
         raise BackendUnavailableError(
@@ -82,15 +86,6 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Any:
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
         )
     return model.to(device).eval()
-
-
-def most_int8_rows() -> int:
-    """For how many rows at once int8 weights are faster than bf16 ones: with AMX, whose bf16 is fast, for few.
-
-    Milliseconds a step of the bundled model's linear layers on two cores with AMX, int8 and bf16: 1 row 9.0 and 14.2,
-    4 rows 12.8 and 14.5, 5 rows 21.2 and 14.8.
-    """
-    return 4 if torch.cpu._is_amx_tile_supported() else 8
 
 
 def _chosen(weights: Weights, folder: Path, device: str) -> Weights:

@@ -18,9 +18,7 @@ from tests.tiny_model import CONTEXT_LENGTH
 
 HAS_BF16 = torch.cpu._is_avx512_bf16_supported()
 GOOD = Difference(kl=0.01, agreement=0.95)
-FEW = (
-    "bfloat16 (int8 for at most 4 rows)" if torch.cpu._is_amx_tile_supported() else "bfloat16 (int8 for at most 8 rows)"
-)
+FEW = "bfloat16 (int8 for at most 4 rows)"
 
 
 def load(folder: Path, *, weights: Weights = Weights.F32, context_length: int = CONTEXT_LENGTH) -> Runner:
