@@ -20,6 +20,8 @@ FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"
 #: Kinds of rotary positions that depend on the position alone, not on how long the sequence is.
 STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: safetensors' names.
+_DTYPE_NAMES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -80,16 +82,32 @@ class LlamaWeights:
             files = {SINGLE}
         else:
             files = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-        opened: list[Any] = [safe_open(folder / name, "pt") for name in sorted(files)]
-        self._file_of = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - no mapping
+        opened: dict[Path, Any] = {folder / name: safe_open(folder / name, "pt") for name in sorted(files)}
+        self._file_of = {name: (path, file) for path, file in opened.items() for name in file.keys()}  # noqa: SIM118
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """A copy: what were kept of the file itself would keep all of it in memory. KeyError for a name not there."""
-        tensor: torch.Tensor = self._file_of[name].get_tensor(name)
+        _, file = self._file_of[name]
+        tensor: torch.Tensor = file.get_tensor(name)
         return tensor.to(self.device, self.dtype, copy=True)
+
+    def mapped(self, name: str) -> torch.Tensor:
+        """The tensor where it lies in its file; a copy if it has another type there.
+
+        Only what is looked at takes memory, which the system can have back at any time.
+        """
+        path, _ = self._file_of[name]
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            entry = json.loads(file.read(length))[name]
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        if self.device.type != "cpu" or entry["dtype"] != _DTYPE_NAMES.get(self.dtype) or begin % self.dtype.itemsize:
+            return self[name]
+        whole = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
+        return whole[begin:end].view(self.dtype).view(entry["shape"])
 
     def rotations(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines of the first positions, shape (positions, head size), computed in f32."""

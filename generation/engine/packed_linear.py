@@ -45,14 +45,15 @@ _tried: dict[tuple[bool, torch.Size, torch.dtype, int], SameRows] = {}
 class PackedLinear:
     """``x @ weight.T + bias`` for x of shape (rows, inputs). Packed where this CPU can, plain elsewhere.
 
-    At most ``int8_rows`` are computed with int8 weights instead, one scale for each output.
+    At most ``int8_rows`` are computed with int8 weights instead, one scale for each output. ``is_packed``: the weight
+    that was given is not kept.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None, *, int8_rows: int = 0) -> None:
-        self._is_packed = _can_pack(weight)
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None) if self._is_packed else weight
+        self.is_packed = _can_pack(weight)
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None) if self.is_packed else weight
         self._bias = bias
-        self._rows = _same_rows(self._compute, weight, is_packed=self._is_packed)
+        self._rows = _same_rows(self._compute, weight, is_packed=self.is_packed)
         # The kernel reads past its memory when the inputs are no multiple of 16.
         self._int8_rows = int8_rows if weight.shape[1] % 16 == 0 else 0
         if self._int8_rows:
@@ -68,7 +69,7 @@ class PackedLinear:
     def memory(self) -> list[tuple[int, int]]:
         """Where the weights lie: addresses and numbers of bytes."""
         weight = self._weight
-        if self._is_packed:
+        if self.is_packed:
             areas = [(torch.ops.mkldnn.data_ptr(weight), torch.ops.mkldnn._nbytes(weight))]
         else:
             areas = [(weight.data_ptr(), weight.nbytes)]
@@ -77,7 +78,7 @@ class PackedLinear:
         return areas
 
     def _compute(self, x: torch.Tensor) -> torch.Tensor:
-        if self._is_packed:
+        if self.is_packed:
             result = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
             return cast("torch.Tensor", result)
         return functional.linear(x, self._weight, self._bias)
@@ -89,6 +90,8 @@ class SharedLinear:
     Computed the other way round, which from 2 rows on takes the time of packed weights. Milliseconds of the bundled
     model's head on one core, packed, turned and plain: 1 row 5.5, 9.1 and 9.6; 2 rows 5.5, 5.5 and 9.5.
     """
+
+    is_packed = False
 
     def __init__(self, weight: torch.Tensor) -> None:
         self._weight = weight
