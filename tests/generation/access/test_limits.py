@@ -115,6 +115,11 @@ class TestTokens:
         check_tokens(key, now=NOON)
 
 
+def claim(caller: Origin, count: int) -> None:
+    with transaction.atomic():
+        claim_places(caller, count)
+
+
 @pytest.mark.django_db(transaction=True)
 class TestPlaces:
     def test_a_key_has_so_many_and_its_user_others(
@@ -123,20 +128,20 @@ class TestPlaces:
         with_key = Origin(source="api", user_id=ada.pk, api_key_id=key.pk)
         on_page = Origin(source="page", user_id=ada.pk)
         for _ in range(3):
-            claim_places(with_key, 1)
+            claim(with_key, 1)
             open_row(user=ada, api_key=key)
         with pytest.raises(RateLimitError) as refused:
-            claim_places(with_key, 1)
+            claim(with_key, 1)
         assert refused.value.message == "At most 3 streams may be open at once; 3 are. Wait for one to end."
         assert refused.value.retry_after_s == 1
-        claim_places(on_page, 3)
+        claim(on_page, 3)
 
     def test_each_choice_needs_one(self, key: ApiKey, ada: User, open_row: Callable[..., Stream]) -> None:
         open_row(user=ada, api_key=key)
         origin = Origin(source="api", user_id=ada.pk, api_key_id=key.pk)
-        claim_places(origin, 2)
+        claim(origin, 2)
         with pytest.raises(RateLimitError, match="1 are, and 3 more were asked for"):
-            claim_places(origin, 3)
+            claim(origin, 3)
 
     @pytest.mark.parametrize("who", ["user", "session"])
     def test_the_pages_callers_have_so_many_each(self, who: str, ada: User, open_row: Callable[..., Stream]) -> None:
@@ -148,8 +153,8 @@ class TestPlaces:
             open_row(**mine)
         open_row(state="done", **mine)
         with pytest.raises(RateLimitError):
-            claim_places(Origin(source="page", **mine), 1)  # type: ignore[arg-type]
-        claim_places(Origin(source="page", **others), 1)  # type: ignore[arg-type]
+            claim(Origin(source="page", **mine), 1)  # type: ignore[arg-type]
+        claim(Origin(source="page", **others), 1)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(("own", "expected"), [(1, 1), (0, 8), (None, 3)], ids=["own", "none", "the settings'"])
     def test_a_keys_own_limit_is_before_the_settings(
