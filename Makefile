@@ -3,8 +3,8 @@ PYTHON ?= $(firstword $(shell command -v python3.11 || command -v python3))
 IN := .venv/bin/python -m
 # A node that had to be brought into .venv comes before the system's.
 NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" npm
-# An order of the tests (--randomly-seed=1); by default each run has a new one.
-ORDER :=
+# More for pytest, such as an order of the tests (--randomly-seed=1); by default each run has a new one.
+PYTEST_OPTIONS :=
 # The API's clients for node, in a folder of the tests' own.
 CLIENTS := tests/contract/node
 
@@ -21,8 +21,8 @@ run: ready ## Set up what is missing and serve the demo on http://127.0.0.1:8000
 test: ready-tests ## Run every test: the page's JavaScript, Python, the real model, Chromium
 	$(NPM) test
 	$(NPM) run check-build
-	$(IN) pytest -m "not browser" $(ORDER)
-	DJANGO_ALLOW_ASYNC_UNSAFE=true $(IN) pytest -m browser $(ORDER)
+	$(IN) pytest -m "not browser" $(PYTEST_OPTIONS)
+	DJANGO_ALLOW_ASYNC_UNSAFE=true $(IN) pytest -m browser $(PYTEST_OPTIONS)
 
 test-fast: ready-dev ## Run the tests that need neither node, nor Chromium, nor the model
 	$(IN) pytest -m "not browser and not model and not node"
