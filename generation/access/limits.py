@@ -93,8 +93,10 @@ def claim_places(caller: Caller, count: int) -> None:
     if not _has_limits(caller):
         return
     limit = _stream_limit(caller)
-    running = _running(caller) if limit else 0
-    if limit and running + count > limit:
+    if not limit:
+        return
+    running = _running(caller)
+    if running + count > limit:
         asked = "" if count == 1 else f", and {count} more were asked for"
         raise RateLimitError(f"At most {limit} streams may be open at once; {running} are{asked}. Wait for one to end.")
 

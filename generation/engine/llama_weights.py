@@ -83,6 +83,7 @@ class LlamaWeights:
         else:
             files = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
         opened: dict[Path, Any] = {folder / name: safe_open(folder / name, "pt") for name in sorted(files)}
+        # No mapping: it has keys only.
         self._file_of = {name: (path, file) for path, file in opened.items() for name in file.keys()}  # noqa: SIM118
 
     def __contains__(self, name: str) -> bool:

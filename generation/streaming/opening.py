@@ -1,6 +1,7 @@
 """From a request to generations that have their rows: check, refuse, or open.
 
-The rows are written as ``running`` before the first byte, in a thread whose connection lives on.
+The rows are written as ``running`` before the first byte, in a thread whose connection lives on; the request's own
+connection is given back before.
 Several answers are opened together: all of them, or none.
 """
 
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, close_old_connections, transaction
 
 from generation.access import claim_places
 from generation.backends import backends
@@ -69,7 +70,7 @@ async def begin_all(
     attach: Attach | None = None,
     include_usage: bool = False,
 ) -> list[Generation]:
-    """Check requests, write the ``running`` row of each answer, return them all.
+    """Check requests, give the database connection back, write the ``running`` row of each answer, return them all.
 
     The requests differ in their prompt only. ``received_at`` is the monotonic time they came in; ``include_usage`` is
     recorded only. Nothing runs on the backend yet. Raises GenerationError for what cannot be carried out; then no row
@@ -79,6 +80,8 @@ async def begin_all(
         raise ServerShutdownError("The server is shutting down; ask again in a moment.")
     answers = [answer for request in requests for answer in _answers(request)]
     with live.place(limit=settings.STREAMSITE_MAX_STREAMS, count=len(answers)):
+        # Before waiting for an opener: many that wait would else hold all connections of the pool that openers need.
+        await sync_to_async(close_old_connections)()
         return await _open(answers, origin, received_at, attach, include_usage)
 
 

@@ -21,7 +21,7 @@ from transformers import (
 
 from generation.engine.kv_slab import KVSlab
 from generation.engine.llama import Llama, PrefillAttention, Span, Step
-from generation.engine.llama_weights import EMBEDDING, LlamaWeights, read_llama_config
+from generation.engine.llama_weights import EMBEDDING, read_llama_config
 from tests.generation.engine.generating import llama_weights
 
 SHAPE: dict[str, Any] = {
@@ -180,9 +180,7 @@ def test_config_of_an_older_library_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wanted", [torch.float32, torch.bfloat16], ids=["as f32", "as bf16"])
 def test_tensor_in_its_file_equals_the_copy(stored: torch.dtype, wanted: torch.dtype, tmp_path: Path) -> None:
     llama().to(stored).save_pretrained(tmp_path)
-    config = read_llama_config(tmp_path)
-    assert config is not None
-    weights = LlamaWeights(tmp_path, config, dtype=wanted, device=torch.device("cpu"))
+    weights = llama_weights(tmp_path, wanted)
     mapped = weights.mapped(EMBEDDING)
     assert mapped.dtype == wanted
     assert torch.equal(mapped, weights[EMBEDDING])

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection
 
 from generation.backends import backends
 from generation.exceptions import (
@@ -323,6 +325,13 @@ class TestBegin:
         await asyncio.sleep(0)  # the callback that closes the row
         assert await asyncio.to_thread(get_writer().flush)
         assert [stream.stop_reason async for stream in Stream.objects.all()] == ["client_disconnect"]
+
+    async def test_holds_no_connection_while_streaming(self) -> None:
+        await Stream.objects.acount()  # a view has looked who asks
+        generation = await begun("scripted-slow", origin=Origin(source="page", session_key="mine"))
+        await anext(generation)
+        assert await sync_to_async(lambda: connection.connection)() is None
+        generation.close()
 
 
 class TestLive:
