@@ -2,9 +2,12 @@
 
 Run `.venv/bin/python -m bench.recording [--rounds N]`. In turns, each server answers 200 streams over real sockets, at
 20 deltas a second each and as fast as it can, set up as in production, for an API key without limits. Streams have 300
-deltas, as a chat's answers have 200 to 600: a row and its end cost the same for each length. Prints processor time per
-frame and per stream and the delay of frames from the model to the client, checks that no frame is lost, doubled or out
-of order, there and in the record, and whether goals are met.
+deltas, as a chat's answers have 200 to 600: a row and its end cost the same for each length. They begin within a
+second: of 200 that begin at the same moment, all frames are made in the same moments ever after, which is cheap, unless
+rows to be written set them apart.
+
+Prints processor time per frame and per stream and the delay of frames from the model to the client, checks that no
+frame is lost, doubled or out of order, there and in the record, and whether goals are met.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import itertools
 import json
 import os
+import random
 import socket
 import sqlite3
 import statistics
@@ -23,14 +26,21 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.streams import TEXT
 from streamsite.env import BASE_DIR
 
 STREAMS = 200
+#: Of an answer; as many different ones as people write in so many words.
+WORDS = [word + ending for ending in ("", "s", "ed", "ing") for word in TEXT.split()]
 DELTAS = 300
 PACED_S = 0.05
+BEGIN_WITHIN_S = 1.0
+#: Of so many pieces one says when it was made; the others are words.
+STAMPED = 10
 MOST_CPU = 0.05
 LONGEST_P99_S = 0.25
 ROUNDS = 5
@@ -54,6 +64,8 @@ class Server:
     def __init__(self, folder: Path, *, records: bool) -> None:
         self.database = folder / f"{'on' if records else 'off'}.sqlite3"
         self.port = _free_port()
+        #: Whether it has answered before; the first answers are slower and do not count.
+        self.warm = False
         environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "streamsite.settings",
@@ -100,34 +112,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what the record of streams costs.")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="streamsite-bench-") as name:
-        on, off = Server(Path(name), records=True), Server(Path(name), records=False)
-        try:
-            on.wait()
-            off.wait()
-            return report(measure(on, off, options.rounds))
-        finally:
-            on.close()
-            off.close()
-
-
-def measure(on: Server, off: Server, rounds: int) -> dict[tuple[str, str], list[Run]]:
-    """All runs in turns, by load and server; the first round warms up and does not count."""
     runs: dict[tuple[str, str], list[Run]] = {}
-    for turn in range(rounds + 1):
-        for load in ("paced", "flat out"):
+    for turn in range(options.rounds):
+        with tempfile.TemporaryDirectory(prefix="streamsite-bench-") as name:
+            measure(Path(name), runs, turn)
+    print()
+    return report(runs)
+
+
+def measure(folder: Path, runs: dict[tuple[str, str], list[Run]], turn: int) -> None:
+    """A round of all runs, by load and server.
+
+    Each round has servers of its own: of two that are the same, one can be a tenth slower for as long as it lives.
+    """
+    servers = {"on": Server(folder, records=True), "off": Server(folder, records=False)}
+    try:
+        for server in servers.values():
+            server.wait()
+        for load in ("flat out", "paced", "flat out"):
             # Each goes first in every other round.
-            for name, server in sorted({"on": on, "off": off}.items(), reverse=bool(turn % 2)):
+            for name, server in sorted(servers.items(), reverse=bool(turn % 2)):
                 run = asyncio.run(answer_all(server, load, recorded=name == "on"))
-                if turn:
+                if server.warm:
                     runs.setdefault((load, name), []).append(run)
                     print(".", end="", flush=True)
-    print()
-    return runs
+                server.warm = True
+    finally:
+        for server in servers.values():
+            server.close()
 
 
 def report(runs: dict[tuple[str, str], list[Run]]) -> int:
-    """Print the table and the goals; the medians of all rounds count, and every wrong frame."""
+    """Print the table and the goals; the medians of all rounds count, and every wrong frame. Returns 1 for a miss."""
     print(f"\n{'':<10}{'record':<8}{'CPU/frame':>12}{'CPU/stream':>12}{'delay p50':>12}{'delay p99':>12}{'wrong':>8}")
     for (load, name), all_runs in runs.items():
         cpu_s, p50_s, p99_s = (median(all_runs, figure) for figure in ("cpu_s", "p50_s", "p99_s"))
@@ -160,7 +176,10 @@ async def answer_all(server: Server, load: str, *, recorded: bool) -> Run:
     """Read all streams at once; CPU time is taken until the last record is written."""
     before_s = server.cpu_s()
     delays: list[float] = []
-    results = await asyncio.gather(*(read_stream(server, load, delays) for _ in range(STREAMS)))
+    begins = random.Random(0)
+    results = await asyncio.gather(
+        *(read_stream(server, load, delays, after_s=begins.uniform(0, BEGIN_WITHIN_S)) for _ in range(STREAMS))
+    )
     wrong = sum(result.wrong for result in results)
     if recorded:
         wrong += await asyncio.to_thread(wrong_in_record, server.database, results)
@@ -183,8 +202,9 @@ class Read:
     wrong: int
 
 
-async def read_stream(server: Server, load: str, delays: list[float]) -> Read:
-    """Read one stream from a raw socket; each piece says its number and the nanosecond it was made."""
+async def read_stream(server: Server, load: str, delays: list[float], *, after_s: float) -> Read:
+    """Read one stream from a raw socket, whose pieces are those of `pieces`."""
+    await asyncio.sleep(after_s)
     body = json.dumps({"model": load, "stream": True, "messages": [{"role": "user", "content": "Go"}]}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
@@ -193,17 +213,31 @@ async def read_stream(server: Server, load: str, delays: list[float]) -> Read:
     headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     if " 200 " not in headers.partition("\r\n")[0]:
         raise RuntimeError(f"the server answered {headers.partition(chr(13))[0]}")
-    pieces: list[str] = []
+    got: list[str] = []
     with contextlib.closing(writer):
         while (line := await reader.readline()) != b"data: [DONE]\n":
             if not line:
                 raise RuntimeError("a stream ended without [DONE]")
             if CONTENT in line and (piece := line.partition(CONTENT)[2].partition(b'"')[0].decode()):
-                delays.append((time.monotonic_ns() - int(piece.partition(":")[2])) / 1e9)
-                pieces.append(piece)
-    numbers = [int(piece.partition(":")[0]) for piece in pieces]
-    wrong = sum(number != place for place, number in enumerate(numbers)) + abs(DELTAS - len(numbers))
-    return Read(wire_id=headers.partition("x-request-id: ")[2].partition("\r")[0], text="".join(pieces), wrong=wrong)
+                if len(got) % STAMPED == 0:
+                    delays.append((time.monotonic_ns() - int(piece)) / 1e9)
+                got.append(piece)
+    wrong = sum(
+        (not piece.isdigit()) if place % STAMPED == 0 else piece != word(place) for place, piece in enumerate(got)
+    )
+    wire_id = headers.partition("x-request-id: ")[2].partition("\r")[0]
+    return Read(wire_id=wire_id, text="".join(got), wrong=wrong + abs(DELTAS - len(got)))
+
+
+def pieces() -> Iterator[bytes]:
+    """The pieces of an answer: words, and among them the nanosecond in which one was made."""
+    for place in range(DELTAS):
+        yield b"%d" % time.monotonic_ns() if place % STAMPED == 0 else word(place).encode()
+
+
+def word(place: int) -> str:
+    """The word in this place of each answer."""
+    return f" {WORDS[place % len(WORDS)]}"
 
 
 def wrong_in_record(path: Path, results: list[Read]) -> int:
@@ -218,8 +252,7 @@ def wrong_in_record(path: Path, results: list[Read]) -> int:
             sql = "SELECT id, text, log_incomplete FROM generation_stream WHERE wire_id = ?"
             stream_id, text, incomplete = database.execute(sql, [result.wire_id]).fetchone()
             sql = "SELECT deltas FROM generation_deltabatch WHERE stream_id = ? ORDER BY first_seq"
-            logged = [json.loads(deltas) for (deltas,) in database.execute(sql, [stream_id])]
-            log = "".join(delta["text"] for delta in itertools.chain.from_iterable(logged))
+            log = "".join("".join(json.loads(deltas)["text"]) for (deltas,) in database.execute(sql, [stream_id]))
             wrong += (text, log, incomplete) != (result.text, result.text, 0)
     return wrong
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ import django
 import uvicorn
 from django.conf import settings
 
-from bench.recording import DELTAS, PACED_S
+from bench.recording import PACED_S, pieces
 from generation.backends.scripted import ScriptedBackend
 from generation.output import Delta
 from generation.protocol.tool_calls import ToolCallJoiner
@@ -23,11 +22,10 @@ from generation.request import GenerationRequest
 
 
 class StampedBackend(ScriptedBackend):
-    """Pieces that say their number and the nanosecond they were made."""
+    """Some of whose pieces say when they were made."""
 
     def _script(self, request: GenerationRequest, turn: int) -> Iterator[bytes]:
-        for number in range(self._repeat):
-            yield b"%d:%d" % (number, time.monotonic_ns())
+        return pieces()
 
 
 class DroppingRecorder:
@@ -58,8 +56,8 @@ def main() -> None:
     arguments = parser.parse_args()
     django.setup()
     options: dict[str, dict[str, Any]] = {
-        "default": {"model": "paced", "pieces": [], "repeat": DELTAS, "delay_s": PACED_S},
-        "flat": {"model": "flat out", "pieces": [], "repeat": DELTAS},
+        "default": {"model": "paced", "pieces": [], "delay_s": PACED_S},
+        "flat": {"model": "flat out", "pieces": []},
     }
     settings.GENERATION_BACKENDS = {
         alias: {"BACKEND": "bench.recording_server.StampedBackend", "OPTIONS": each} for alias, each in options.items()

@@ -1,7 +1,7 @@
 """Registers the app."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, post_save
 
 
 class GenerationConfig(AppConfig):
@@ -13,6 +13,7 @@ class GenerationConfig(AppConfig):
 
     def ready(self) -> None:
         from generation import checks  # noqa: F401  (registers the system checks)
-        from generation.text_index import keep_triggers
+        from generation.text_index import index_inserted, keep_triggers
 
         post_migrate.connect(keep_triggers, sender=self)
+        post_save.connect(index_inserted, sender="generation.Stream")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from pydantic_core import PydanticSerializationError, to_json
 
+from generation.delta_columns import pack, unpack
+
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.models.expressions import Expression
@@ -72,6 +74,18 @@ class LosslessJSONField(models.JSONField):
         loaded = super().from_db_value(value, expression, connection)
         # JSON text always spells a control character as an escape of its own: most rows need no walk.
         return _map_strings(loaded, unescape) if isinstance(value, str) and "\\u0010" in value else loaded
+
+
+class DeltasField(LosslessJSONField):
+    """A JSON column of deltas: a list of objects in Python, `delta_columns` in the database; takes either."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        return super().get_prep_value(pack(value) if isinstance(value, list) else value)
+
+    def from_db_value(self, value: str | None, expression: Expression, connection: BaseDatabaseWrapper) -> Any:
+        stored = super().from_db_value(value, expression, connection)
+        # Rows from before there were columns are lists.
+        return unpack(stored) if isinstance(stored, dict) else stored
 
 
 def _map_strings(value: Any, change: Callable[[str], str]) -> Any:

@@ -14,6 +14,14 @@ NOON = datetime.datetime(2026, 3, 1, 12, 0, tzinfo=datetime.UTC)
 MakeStream = Callable[..., Stream]
 
 
+def stored_deltas(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Deltas of a token each, sent 0.1 s apart."""
+    return [
+        {"text": text, "first_token": at, "end_token": at + 1, "made_s": None, "sent_s": (at + 1) / 10, "holds": []}
+        for at, text in enumerate(texts)
+    ]
+
+
 def stream_maker(**ended: Any) -> MakeStream:
     """Returns a function that writes a stream whose deltas were sent 0.1 s apart; ``fields`` are columns.
 
@@ -22,10 +30,7 @@ def stream_maker(**ended: Any) -> MakeStream:
     numbers = itertools.count(1)
 
     def make(texts: Sequence[str] = ("Hel", "lo"), *, batch_size: int = 4, **fields: Any) -> Stream:
-        deltas = [
-            {"text": text, "first_token": at, "end_token": at + 1, "made_s": None, "sent_s": (at + 1) / 10, "holds": []}
-            for at, text in enumerate(texts)
-        ]
+        deltas = stored_deltas(texts)
         ending = {
             "state": "done",
             "stop_reason": "eos",

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from generation.fields import LosslessJSONField, LosslessTextField
+from generation.fields import DeltasField, LosslessJSONField, LosslessTextField
 from generation.models.api_key import ApiKey
 from generation.models.conversation import Conversation, Message
 from generation.models.worker import Worker
@@ -203,13 +203,14 @@ class DeltaBatch(models.Model):
     "held_s"}]}``; ``made_s`` and ``sent_s`` are seconds since the request was received (``made_s`` may be null). Where
     there are any, ``logprobs`` is a list of ``{"text", "bytes" (hex), "logprob", "top"}`` and ``tool_calls`` one of
     ``{"index", "id", "name", "arguments"}``.
+    In the database they lie in columns (`delta_columns`).
     The first delta's sequence number is ``first_seq`` (from 1, without gaps).
     """
 
     # The unique constraint's index finds the batches of a stream; another would double what each batch writes.
     stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="batches", db_index=False)
     first_seq = models.PositiveIntegerField()
-    deltas = LosslessJSONField()
+    deltas = DeltasField()
 
     class Meta:
         ordering = ["first_seq"]

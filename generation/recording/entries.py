@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from generation.delta_columns import Columns, without_words
 from generation.output import Delta
-from generation.recording.columns import abort_columns, closing_columns, delta_json, least_columns
-from generation.recording.words import NO_WORDS, deltas_without_words, error_without_words
+from generation.recording.columns import abort_columns, closing_columns, delta_columns, least_columns
+from generation.recording.words import NO_WORDS, error_without_words
 
 if TYPE_CHECKING:
     from generation.recording.recorder import Recorder, StreamEnd
@@ -35,7 +36,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One write to one stream. Deltas are those from ``first_seq`` on, as `DeltaBatch` keeps them.
+    """One write to one stream. Deltas are those from ``first_seq`` on, in columns.
 
     ``model`` and ``started_at`` (ISO 8601, empty where nobody said) are those of an end's row.
     """
@@ -45,19 +46,18 @@ class Entry:
     model: str = ""
     started_at: str = ""
     first_seq: int = 0
-    deltas: Sequence[Mapping[str, Any]] = ()
+    deltas: Columns = field(default_factory=lambda: MappingProxyType({}))
     columns: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def deltas_entry(recorder: Recorder, first_seq: int, deltas: Sequence[tuple[Delta, float]]) -> Entry:
     """Consecutive deltas, each with the time it was sent, to append to the log."""
-    received_at = recorder.received_at
-    rows = [delta_json(delta, sent_at=sent_at, received_at=received_at) for delta, sent_at in deltas]
+    columns = delta_columns(deltas, received_at=recorder.received_at)
     return Entry(
         kind=EntryKind.DELTAS,
         stream_id=recorder.stream_id,
         first_seq=first_seq,
-        deltas=rows if settings.STREAMSITE_STORE_TEXT else deltas_without_words(rows),
+        deltas=columns if settings.STREAMSITE_STORE_TEXT else without_words(columns),
     )
 
 

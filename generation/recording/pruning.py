@@ -13,8 +13,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
+from generation.delta_columns import pack, without_words
 from generation.models import Conversation, DeltaBatch, Message, Review, Stream
-from generation.recording.words import NO_WORDS, deltas_without_words, error_without_words, parameters_without_words
+from generation.recording.words import NO_WORDS, error_without_words, parameters_without_words
 from generation.write_turn import write_turn
 
 #: Streams a transaction: some 20 ms of SQLite's write lock.
@@ -83,7 +84,7 @@ def _take_the_words(stream_ids: Sequence[int]) -> None:
         )
     batches = list(DeltaBatch.objects.filter(stream__in=stream_ids))
     for batch in batches:
-        batch.deltas = deltas_without_words(batch.deltas)
+        batch.deltas = without_words(pack(batch.deltas))
     DeltaBatch.objects.bulk_update(batches, ["deltas"])
     Message.objects.filter(stream__in=stream_ids).update(content="")
     Review.objects.filter(stream__in=stream_ids).update(comment="")

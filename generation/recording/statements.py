@@ -7,6 +7,7 @@ and the statements are those that SQLite and PostgreSQL share.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,10 +26,14 @@ from generation.fields import json_text
 
 Row = Mapping[str, Any]
 
+#: Rows inserted by one statement. Each number of rows is another statement, and a connection keeps 128 ready.
+STATEMENT_ROWS = 64
+
 
 #: Fields whose values a database takes as they are. To ask each field of a stream costs as much as the statement.
 _PLAIN = (BooleanField, CharField, FloatField, IntegerField)
 _RETURNING = {"sqlite": "", "postgresql": "RETURNING id"}
+_LOCKING = {"sqlite": "", "postgresql": "FOR UPDATE"}
 
 
 def insert(model: type[Model], row: Row) -> int:
@@ -39,18 +44,37 @@ def insert(model: type[Model], row: Row) -> int:
 
 
 def insert_new(model: type[Model], rows: Sequence[Row]) -> None:
-    """Insert those rows of which no other has the unique columns, with one statement."""
-    if rows:
-        parameters = [value for row in rows for value in _parameters(model, row)]
-        with connection.cursor() as cursor:
-            cursor.execute(_insert_sql(model, len(rows), "ON CONFLICT DO NOTHING"), parameters)
-
-
-def update(model: type[Model], values: Row, **where: Any) -> int:
-    """Set columns of the rows whose columns are as ``where`` says; return how many rows it were."""
-    parameters = [*_stored(model, values).values(), *_stored(model, where).values()]
+    """Insert those rows of which no other has the unique columns, many with a statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_update_sql(model, tuple(values), tuple(where)), parameters)
+        for first in range(0, len(rows), STATEMENT_ROWS):
+            some = rows[first : first + STATEMENT_ROWS]
+            parameters = [value for row in some for value in _parameters(model, row)]
+            cursor.execute(_insert_sql(model, len(some), "ON CONFLICT DO NOTHING"), parameters)
+
+
+def find_locked(table: type[Model], names: tuple[str, ...], /, **where: Any) -> dict[str, Any] | None:
+    """These columns (JSON or plain ones) of the only row that is as ``where`` says, or None if there is none.
+
+    On PostgreSQL the row is locked until the transaction ends; on SQLite the transaction has locked all.
+    """
+    with connection.cursor() as cursor:
+        sql = _select_sql(table, names, tuple(where), _LOCKING[connection.vendor])
+        cursor.execute(sql, list(_stored(table, where).values()))
+        found = cursor.fetchone()
+    if found is None:
+        return None
+    fields = _fields(table)
+    return {
+        name: json.loads(value) if value is not None and isinstance(fields[name], JSONField) else value
+        for name, value in zip(names, found, strict=True)
+    }
+
+
+def update(table: type[Model], values: Row, /, **where: Any) -> int:
+    """Set columns of the rows whose columns are as ``where`` says; return how many rows it were."""
+    parameters = [*_stored(table, values).values(), *_stored(table, where).values()]
+    with connection.cursor() as cursor:
+        cursor.execute(_update_sql(table, tuple(values), tuple(where)), parameters)
         return int(cursor.rowcount)
 
 
@@ -100,5 +124,14 @@ def _insert_sql(model: type[Model], rows: int, end: str) -> str:
 def _update_sql(model: type[Model], names: tuple[str, ...], where: tuple[str, ...]) -> str:
     fields = _fields(model)
     values = ", ".join(f'"{fields[name].column}" = %s' for name in names)
-    condition = " AND ".join(f'"{fields[name].column}" = %s' for name in where)
-    return f'UPDATE "{model._meta.db_table}" SET {values} WHERE {condition}'
+    return f'UPDATE "{model._meta.db_table}" SET {values} WHERE {_condition(model, where)}'
+
+
+@functools.cache
+def _select_sql(model: type[Model], names: tuple[str, ...], where: tuple[str, ...], locking: str) -> str:
+    columns = ", ".join(f'"{_fields(model)[name].column}"' for name in names)
+    return f'SELECT {columns} FROM "{model._meta.db_table}" WHERE {_condition(model, where)} {locking}'
+
+
+def _condition(model: type[Model], where: tuple[str, ...]) -> str:
+    return " AND ".join(f'"{_fields(model)[name].column}" = %s' for name in where)

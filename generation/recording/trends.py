@@ -14,12 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
 
 from generation.models import Stream, StreamHour
 from generation.output import StopReason
 from generation.recording.buckets import bucket_of
-from generation.recording.statements import update
+from generation.recording.statements import find_locked, insert_new, update
 
 HOUR = timedelta(hours=1)
 #: The histograms of an hour, and the columns of a stream that they count.
@@ -155,17 +154,13 @@ def _replace(row: StreamHour, tally: Tally, *, exact: bool) -> bool:
 
 def _locked(keys: Iterable[Key]) -> dict[Key, StreamHour]:
     """The rows of these keys, made if need be and locked until the transaction ends."""
-    wanted = sorted(keys)
-    condition = Q(pk__in=[])
-    for hour, model in wanted:
-        condition |= Q(hour=hour, model=model)
-    locking = StreamHour.objects.select_for_update().filter(condition).order_by("hour", "model")
-    rows = {(row.hour, row.model): row for row in locking}
-    if len(rows) < len(wanted):
-        missing = [StreamHour(hour=hour, model=model) for hour, model in wanted if (hour, model) not in rows]
-        StreamHour.objects.bulk_create(missing, ignore_conflicts=True)
-        rows = {(row.hour, row.model): row for row in locking.all()}
-    return rows
+    return {(hour, model): _locked_row(hour, model) for hour, model in sorted(keys)}
+
+
+def _locked_row(hour: datetime, model: str) -> StreamHour:
+    while (columns := find_locked(StreamHour, ("id", *_COUNTS), hour=hour, model=model)) is None:
+        insert_new(StreamHour, [{"hour": hour, "model": model}])
+    return StreamHour(hour=hour, model=model, **columns)
 
 
 def _sum(stored: Mapping[str, int], added: Mapping[str, int]) -> dict[str, int]:

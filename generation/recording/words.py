@@ -6,7 +6,7 @@ Pure: JSON values in, JSON values out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -14,15 +14,6 @@ from typing import Any
 NO_WORDS: Mapping[str, Any] = MappingProxyType(
     {"messages": [], "text": "", "stop_string": None, "tool_calls": None, "token_ids": None, "error": ""}
 )
-
-
-def deltas_without_words(deltas: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Deltas with their times and holds, and how many characters each had."""
-    return [
-        {name: value for name, value in delta.items() if name not in {"logprobs", "tool_calls"}}
-        | {"text": "", "chars": delta.get("chars", len(delta["text"]))}
-        for delta in deltas
-    ]
 
 
 def parameters_without_words(parameters: Mapping[str, Any]) -> dict[str, Any]:

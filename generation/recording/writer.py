@@ -36,7 +36,7 @@ CHECKPOINT_S = 0.25
 #: Ends that come this soon after one another share a transaction, whose own cost is that of several ends.
 END_DELAY_S = 0.02
 #: Larger transactions would keep SQLite's write lock for too long.
-TRANSACTION_ENTRIES = 64
+TRANSACTION_ENTRIES = 256
 #: A lock that another process holds for less than this is waited for; after it what waits goes to the spool file.
 SPOOL_AFTER_S = 1.0
 LOCK_TIMEOUT_MS = 1000

@@ -22,12 +22,13 @@ from django.utils import timezone
 
 from generation.backends.scripted import ScriptedBackend
 from generation.exceptions import GenerationError
-from generation.models import ApiKey
+from generation.models import ApiKey, Stream
 from generation.output import StopReason
 from generation.recording import Recorder, get_writer, open_stream
 from generation.replay.seed_sql import Copies, Originals
 from generation.request import ChatMessage, GenerationRequest, SamplingParams
 from generation.streaming import Generation, Origin
+from generation.text_index import index_since
 from generation.write_turn import write_turn
 
 #: Rows of one transaction: a second or less, so that a server on the same database goes on.
@@ -107,8 +108,10 @@ def copy_streams(
     for first in range(1, count + 1, CHUNK):
         last = min(first + CHUNK - 1, count)
         with write_turn(), transaction.atomic(), connection.cursor() as cursor:
+            last_id = Stream.objects.latest("id").pk
             for sql in (copies.streams_sql, copies.batches_sql, copies.reviews_sql):
                 cursor.execute(sql(first, last))
+            index_since(last_id)
         report(last)
 
 

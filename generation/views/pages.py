@@ -22,9 +22,10 @@ from generation import conversations
 from generation.backends import backends
 from generation.conversations import ShownMessage
 from generation.exceptions import AuthenticationError, InvalidRequestError, NotFoundError
-from generation.models import Conversation
+from generation.models import Conversation, Stream
 from generation.protocol import CompletionRequest
 from generation.protocol.completion_request import completion_request, load_json_object
+from generation.recording import get_writer
 from generation.streaming import Origin, begin
 from generation.views.access import Caller, page_caller
 from generation.views.methods import require_methods
@@ -33,6 +34,8 @@ from generation.views.responses import no_store, read_json_body, stream_response
 T = TypeVar("T")
 
 HISTORY_LENGTH = 30
+#: How long to wait for what this process has yet to store.
+FLUSH_TIMEOUT_S = 1.0
 EXAMPLES = (
     {"title": "A short story", "prompt": "Write a short story about a lighthouse keeper and a lost gull."},
     {"title": "हिन्दी और 🙂", "prompt": "नमस्ते! ☕ How do you say 'The tea is ready' in Hindi? 🙂"},
@@ -61,7 +64,7 @@ def chat(request: HttpRequest, conversation_id: uuid.UUID | None = None) -> Http
     state_url = reverse("generation:chat-state", args=[conversation.pk]) if conversation else None
     context = {
         "conversation": conversation,
-        "messages": conversations.branch(conversation) if conversation else [],
+        "messages": _branch(conversation) if conversation else [],
         "conversations": Conversation.objects.owned_by(caller.user, caller.session_key)[:HISTORY_LENGTH],
         "models": backends.models(),
         "model_state": {"state": health.state.value, "message": health.message},
@@ -153,7 +156,7 @@ def _read_turn(request: HttpRequest, body: Mapping[str, Any]) -> Turn:
     if conversation_id is not None:
         conversation = conversations.owned_conversation(conversation_id, caller.user, caller.session_key)
         if parent_id is not None:
-            messages = conversations.branch(conversation, parent_id)
+            messages = _branch(conversation, parent_id)
     elif parent_id is not None:
         raise InvalidRequestError("'parent_id' needs a 'conversation_id'.", param="parent_id")
     conversations.check_parent(messages, content)
@@ -193,8 +196,17 @@ def _state(request: HttpRequest, conversation_id: uuid.UUID) -> dict[str, Any]:
     conversation = conversations.owned_conversation(conversation_id, caller.user, caller.session_key)
     return {
         "conversation": {"id": str(conversation.pk), "title": conversation.title},
-        "messages": [_message_state(message) for message in conversations.branch(conversation)],
+        "messages": [_message_state(message) for message in _branch(conversation)],
     }
+
+
+def _branch(conversation: Conversation, leaf_id: int | None = None) -> list[ShownMessage]:
+    """The branch with all that answers have by now: the end of one is stored a moment after its last frame."""
+    shown = conversations.branch(conversation, leaf_id)
+    if any(message.stream and message.stream.state == Stream.State.RUNNING for message in shown):
+        get_writer().flush(FLUSH_TIMEOUT_S)
+        shown = conversations.branch(conversation, leaf_id)
+    return shown
 
 
 def _message_state(message: ShownMessage) -> dict[str, Any]:

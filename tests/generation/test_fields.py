@@ -71,13 +71,13 @@ def test_any_text_is_given_back_by_the_database(text, other):
         messages=[{"role": "user", "content": text}],
         parameters={"stop": [other, text], "seed": 3, "temperature": 0.5, "nothing": None, "yes": True},
     )
-    row.batches.create(first_seq=1, deltas=[{"text": text, "holds": [{"cause": "utf8", "size": 1}]}])
+    delta = {"text": text, "first_token": 0, "end_token": 1, "made_s": None, "sent_s": 0.5, "holds": [{"cause": other}]}
+    row.batches.create(first_seq=1, deltas=[delta])
     row = Stream.objects.get(pk=row.pk)
     assert (row.text, row.error, row.stop_string) == (text, other, None)
     assert row.messages == [{"role": "user", "content": text}]
     assert row.parameters == {"stop": [other, text], "seed": 3, "temperature": 0.5, "nothing": None, "yes": True}
-    deltas = DeltaBatch.objects.get(stream=row).deltas
-    assert deltas == [{"text": text, "holds": [{"cause": "utf8", "size": 1}]}]
+    assert DeltaBatch.objects.get(stream=row).deltas == [delta]
 
 
 @pytest.mark.django_db

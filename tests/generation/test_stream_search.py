@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from generation import stream_search
 from generation.models import Stream
 from generation.stream_search import StreamsFound, Walked, id_bounds, walk
+from generation.text_index import index_since
 
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -35,7 +36,9 @@ def streams(ada: User, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         )
         for number in range(30)
     ]  # fmt: skip
-    return [stream.pk for stream in Stream.objects.bulk_create(rows)]
+    pks = [stream.pk for stream in Stream.objects.bulk_create(rows)]
+    index_since(pks[0] - 1)
+    return pks
 
 
 def ids(streams: QuerySet[Stream]) -> QuerySet[Stream, int]:

@@ -72,18 +72,21 @@ def test_a_text_is_stored_when_it_has_more_words_than_the_index_takes() -> None:
 def test_the_triggers_are_back_when_a_migration_made_the_table_anew() -> None:
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER stream_words_added")
+            cursor.execute("DROP TRIGGER stream_words_changed")
             cursor.execute("DROP TRIGGER stream_words_removed")
         unseen = store("tea")
         keep_triggers(using="default")
         Stream.objects.filter(pk=unseen).delete()
-    stream = store("chai")
+    stream = store("tea")
+    Stream.objects.filter(pk=stream).update(text="chai")
+    assert streams_with_words("tea") == []
     assert streams_with_words("chai") == [stream]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_stored_texts_are_found_when_the_index_is_made_over_them() -> None:
     call_command("migrate", "generation", "0002", verbosity=0)
-    stream = store("chai")
+    stream = store("")  # with a text, it would be told to the index, which is not there
+    Stream.objects.filter(pk=stream).update(text="chai")
     call_command("migrate", "generation", verbosity=0)
     assert streams_with_words("chai") == [stream]

@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from generation.admin.search import conversations_matching, streams_matching
 from generation.models import Conversation, Stream
+from generation.text_index import index_since
 
 
 @pytest.fixture
@@ -81,6 +82,7 @@ def test_a_filtered_stream_is_found_when_over_a_thousand_newer_ones_match(
         )
         for number in range(1100)
     )  # fmt: skip
+    index_since(old.pk)
     assert shown(admin_client, term, model="old") == 1
     assert shown(admin_client, term) == 50
 

@@ -160,8 +160,8 @@ def test_a_file_stays_as_it_was_when_the_export_fails(make_stream: MakeStream, t
     make_stream(parameters={"seed": 7})
     file = tmp_path / "all.jsonl"
     file.write_text("before")
-    # No list of batches: the rows were damaged by something else.
-    Stream.objects.get().batches.update(deltas=[{}])
+    # No columns of deltas: the rows were damaged by something else.
+    Stream.objects.get().batches.update(deltas={})
     with pytest.raises(KeyError):
         export(str(file), "--format", "deltas")
     assert file.read_text() == "before"

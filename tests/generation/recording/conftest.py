@@ -14,6 +14,7 @@ from generation.models import Stream, Worker
 from generation.output import Delta
 from generation.recording import open_stream
 from generation.request import ChatMessage, GenerationRequest
+from tests.stored_streams import stored_deltas
 
 _numbers = itertools.count(1)
 
@@ -68,7 +69,7 @@ def make_running() -> Callable[..., Stream]:
             }
         )
         for seq, text in enumerate(deltas, start=1):
-            stream.batches.create(first_seq=seq, deltas=[{"text": text}])
+            stream.batches.create(first_seq=seq, deltas=stored_deltas([text]))
         return stream
 
     return make_running

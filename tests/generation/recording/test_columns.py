@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from generation.delta_columns import unpack
 from generation.output import Delta, Hold, HoldCause, StopReason, TokenLogprob, ToolCallDelta, Usage
 from generation.recording import Recorder, StreamEnd, get_writer
-from generation.recording.columns import delta_json
+from generation.recording.columns import delta_columns
 
 
 @pytest.mark.parametrize(
@@ -53,13 +54,10 @@ from generation.recording.columns import delta_json
     ],
 )
 def test_a_delta_is_kept_with_offsets_from_the_request(delta, changes, expected):
-    assert delta_json(delta("é", 4, **changes), sent_at=11.25, received_at=10.0) == {
-        "text": "é",
-        "first_token": 4,
-        "end_token": 5,
-        "sent_s": 1.25,
-        **expected,
-    }
+    common = {"text": "é", "first_token": 4, "end_token": 5, "sent_s": 1.25}
+    before = delta("", 3), 11.0
+    columns = delta_columns([before, (delta("é", 4, **changes), 11.25)], received_at=10.0)
+    assert unpack(columns)[1] == common | expected
 
 
 @pytest.mark.parametrize(

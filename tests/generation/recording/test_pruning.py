@@ -8,6 +8,7 @@ from generation.models import Conversation, DeltaBatch, Stream, StreamHour
 from generation.recording import pruning
 from generation.recording.pruning import Pruned, prune
 
+LOG = {"first_token": 0, "end_token": 1, "made_s": None, "sent_s": 1.0, "holds": []}
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
@@ -34,7 +35,7 @@ def make(transactional_db, monkeypatch):
             }
         )  # fmt: skip
         stream.reviews.create(label="good", comment="secret is right")
-        stream.batches.create(first_seq=1, deltas=[{"text": "secret answer", "sent_s": 1.0, "holds": []}])
+        stream.batches.create(first_seq=1, deltas=[{"text": "secret answer", **LOG}])
         return stream
 
     return make
@@ -64,7 +65,7 @@ def test_figures_stay_when_only_text_is_deleted(make):
     assert {row.error_body["error"]["code"] for row in rows} == {"c"}
     assert {(review.label, review.comment) for row in rows for review in row.reviews.all()} == {("good", "")}
     deltas = [batch.deltas for batch in DeltaBatch.objects.exclude(stream=young)]
-    assert deltas == [[{"text": "", "chars": 13, "sent_s": 1.0, "holds": []}]] * 3
+    assert deltas == [[{"text": "", "chars": 13, **LOG}]] * 3
     old_conversations = Conversation.objects.exclude(streams=young)
     assert {conversation.title for conversation in old_conversations} == {""}
     assert "secret" not in str(list(old_conversations.values("messages__content")))

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 
 from generation.models import Conversation, Stream, Worker
 from generation.recording import reap
+from tests.stored_streams import stored_deltas
 
 ENDED = {"state": "done", "stop_reason": "eos", "ended_by": "model"}
 
@@ -28,7 +29,7 @@ def test_a_dead_workers_running_stream_is_lost_with_the_text_that_was_stored(mak
 def test_deltas_are_joined_in_order_whatever_the_order_of_the_rows(make_worker, make_running):
     stream = make_running(make_worker(age_s=10))
     for first_seq, texts in ((3, ["c"]), (1, ["a", "b"]), (4, ["d", "e"])):
-        stream.batches.create(first_seq=first_seq, deltas=[{"text": text} for text in texts])
+        stream.batches.create(first_seq=first_seq, deltas=stored_deltas(texts))
     assert reap() == 1
     assert Stream.objects.get(pk=stream.pk).text == "abcde"
     assert Stream.objects.get(pk=stream.pk).delta_count == 5

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from django.db import IntegrityError, transaction
 
+from generation.delta_columns import unpack
 from generation.models import Conversation, DeltaBatch, Stream
 from generation.recording.statements import insert, insert_new, update
 
@@ -19,6 +20,7 @@ ROW = {
     "messages": [{"role": "user", "content": "a \x00, a \x10, a \\u0000 and a \ud83d"}],
     "started_at": datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC),
 }
+LOG = {"first_token": [0], "end_token": [1], "made_us": [None], "sent_us": [250]}
 END = {
     "state": "done",
     "stop_reason": "eos",
@@ -64,11 +66,11 @@ def test_only_rows_that_match_are_updated():
 
 def test_rows_whose_unique_columns_are_taken_stay_as_they_are():
     stream_id = insert(Stream, ROW)
-    rows = [{"stream_id": stream_id, "first_seq": seq, "deltas": [{"text": f"{seq} \x00"}]} for seq in (1, 2, 3)]
+    rows = [{"stream_id": stream_id, "first_seq": seq, "deltas": {"text": [f"{seq} \x00"], **LOG}} for seq in (1, 2, 3)]
     insert_new(DeltaBatch, rows[:2])
-    insert_new(DeltaBatch, [{**rows[0], "deltas": []}, rows[2]])
+    insert_new(DeltaBatch, [{**rows[0], "deltas": {}}, rows[2]])
     insert_new(DeltaBatch, [])
-    assert [batch.deltas for batch in DeltaBatch.objects.all()] == [row["deltas"] for row in rows]
+    assert [batch.deltas for batch in DeltaBatch.objects.all()] == [unpack(row["deltas"]) for row in rows]
 
 
 def test_what_a_constraint_refuses_is_an_error():
@@ -76,7 +78,7 @@ def test_what_a_constraint_refuses_is_an_error():
     for refused in (
         lambda: insert(Stream, ROW),
         lambda: update(Stream, {"stop_reason": "eos"}, id=stream_id),
-        lambda: insert_new(DeltaBatch, [{"stream_id": stream_id, "first_seq": 0, "deltas": []}]),
+        lambda: insert_new(DeltaBatch, [{"stream_id": stream_id, "first_seq": 0, "deltas": {}}]),
     ):
         with pytest.raises(IntegrityError), transaction.atomic():
             refused()

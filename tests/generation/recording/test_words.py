@@ -11,7 +11,7 @@ from generation.models import Conversation, DeltaBatch, Message, Stream
 from generation.output import Hold, HoldCause, StopReason, TokenLogprob, ToolCallDelta
 from generation.protocol import error_body
 from generation.recording import Recorder, StreamEnd, get_writer
-from generation.recording.words import deltas_without_words, parameters_without_words
+from generation.recording.words import parameters_without_words
 from generation.request import ChatMessage, GenerationRequest, SamplingParams
 
 SECRET = "s3cret"
@@ -20,13 +20,6 @@ SECRET = "s3cret"
 @pytest.fixture
 def no_text(settings) -> None:
     settings.STREAMSITE_STORE_TEXT = False
-
-
-def test_times_holds_and_lengths_stay_of_deltas():
-    delta = {"text": "né", "sent_s": 1.0, "holds": [{"cause": "utf8"}], "logprobs": [1], "tool_calls": [2]}
-    (without,) = deltas_without_words([delta])
-    assert without == {"text": "", "chars": 2, "sent_s": 1.0, "holds": [{"cause": "utf8"}]}
-    assert deltas_without_words([without]) == [without]
 
 
 def test_only_numbers_stay_of_parameters():

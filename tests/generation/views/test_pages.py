@@ -20,14 +20,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def turn(client: AsyncClient, **fields: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Post one turn and read its stream to the end; returns the response and its chunks."""
+    """Post one turn and read its stream until it is stored; returns the response and its chunks."""
+    response, chunks = await turn_not_stored(client, **fields)
+    assert await sync_to_async(get_writer().flush)()
+    return response, chunks
+
+
+async def turn_not_stored(client: AsyncClient, **fields: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The same until its last frame."""
     body = {"stream_id": str(uuid.uuid4()), "model": "default", **fields}
     response = await client.post("/chat/stream/", json.dumps(body), content_type="application/json")
     if not response.streaming:
         return response, []
     frames = b"".join([piece async for piece in response.streaming_content]).decode().split("\n\n")
     response.close()
-    assert get_writer().flush()
     assert frames[-2:] == ["data: [DONE]", ""]
     return response, [json.loads(frame.removeprefix("data: ")) for frame in frames[:-2]]
 
@@ -85,6 +91,22 @@ class TestTurn:
             {"role": "assistant", "content": "Hello, world!"},
             {"role": "user", "content": "two"},
         ]
+
+    async def test_next_one_and_state_have_the_whole_answer_when_they_come_at_once(self, client: AsyncClient) -> None:
+        first, _ = await turn_not_stored(client, content="one")
+        conversation_id = first["x-conversation-id"]
+        state = await client.get(f"/chat/state/{conversation_id}/")
+        assert [message["content"] for message in state.json()["messages"]] == ["one", "Hello, world!"]
+        answer_id = int(first["x-assistant-message-id"])
+        second, _ = await turn_not_stored(client, content="two", conversation_id=conversation_id, parent_id=answer_id)
+        third, _ = await turn(
+            client,
+            content="three",
+            conversation_id=conversation_id,
+            parent_id=int(second["x-assistant-message-id"]),
+        )
+        asked = (await Stream.objects.aget(pk=third["x-stream-id"])).messages
+        assert [message["content"] for message in asked] == ["one", "Hello, world!", "two", "Hello, world!", "three"]
 
     async def test_another_answer_to_the_same_question_is_a_sibling(self, client: AsyncClient) -> None:
         first, _ = await turn(client, content="one")
