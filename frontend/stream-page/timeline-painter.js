@@ -78,8 +78,9 @@ export class TimelinePainter {
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     this.#paintGaps(chart);
     this.#paintHolds(chart);
-    this.#paintPercentiles(chart);
+    const labels = this.#paintPercentiles(chart);
     this.#paintMarks(chart);
+    for (const { label, x, y } of labels) this.#label(ctx, label, x, y, this.color("--timeline-percentile"));
     ctx.restore();
   }
 
@@ -133,10 +134,11 @@ export class TimelinePainter {
     }
   }
 
-  /** @param {uPlot} chart */
+  /** The lines of p50 and p95, and their labels, to be written over all else. @param {uPlot} chart */
   #paintPercentiles({ ctx, bbox, valToPos }) {
     const ratio = devicePixelRatio;
     const right = bbox.left + bbox.width;
+    const labels = [];
     let free = Number.POSITIVE_INFINITY;
     for (const [fraction, words, dash] of /** @type {[number, string, number[]][]} */ ([
       [0.5, "p50", []],
@@ -152,18 +154,13 @@ export class TimelinePainter {
       ctx.moveTo(bbox.left, y);
       ctx.lineTo(right, y);
       ctx.stroke();
-      ctx.setLineDash([]);
-      const label = `${words} ${duration(gap)}`;
       // Close together, the higher percentile's label goes above the lower one's.
       free = Math.min(y - 3 * ratio, free - 13 * ratio);
-      this.#label(
-        ctx,
-        label,
-        right - ctx.measureText(label).width - 4 * ratio,
-        free,
-        this.color("--timeline-percentile"),
-      );
+      const label = `${words} ${duration(gap)}`;
+      labels.push({ label, x: right - ctx.measureText(label).width - 4 * ratio, y: free });
     }
+    ctx.setLineDash([]);
+    return labels;
   }
 
   /** @param {uPlot} chart */
