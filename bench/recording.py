@@ -219,7 +219,7 @@ async def read_stream(server: Server, load: str, delays: list[float], *, after_s
             if not line:
                 raise RuntimeError("a stream ended without [DONE]")
             if CONTENT in line and (piece := line.partition(CONTENT)[2].partition(b'"')[0].decode()):
-                if len(got) % STAMPED == 0:
+                if len(got) % STAMPED == 0 and piece.isdigit():
                     delays.append((time.monotonic_ns() - int(piece)) / 1e9)
                 got.append(piece)
     wrong = sum(

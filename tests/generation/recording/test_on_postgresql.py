@@ -15,12 +15,24 @@ HERE = "tests/generation/recording"
 FILES = [
     "tests/generation/access/test_limits.py",
     "tests/generation/export/test_reading.py",
+    "tests/generation/test_delta_columns.py",
     "tests/generation/test_fields.py",
     "tests/generation/test_models.py",
     "tests/generation/test_querysets.py",
+    "tests/generation/test_text_index.py",
     *(
         f"{HERE}/test_{name}.py"
-        for name in ("heartbeat", "opening", "process_end", "reaper", "spool", "store", "trends", "writer")
+        for name in (
+            "heartbeat",
+            "opening",
+            "process_end",
+            "reaper",
+            "spool",
+            "statements",
+            "store",
+            "trends",
+            "writer",
+        )
     ),
 ]
 
