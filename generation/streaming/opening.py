@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -101,7 +101,8 @@ async def _open(
     attach: Attach | None,
     include_usage: bool,
 ) -> list[Generation]:
-    started_at = datetime.now(UTC)
+    # When the request came in, as the record's durations run from then.
+    started_at = datetime.now(UTC) - timedelta(seconds=time.monotonic() - received_at)
     backend = backends.resolve(answers[0].model)
     streams = await _streams(backend, answers)
     # From here on the name of the model that answers, not of the alias it was asked by.

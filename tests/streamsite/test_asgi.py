@@ -68,7 +68,7 @@ class TestStream:
         batches = server.rows(
             "SELECT deltas FROM generation_deltabatch WHERE stream_id = ? ORDER BY first_seq", row["id"]
         )
-        assert "".join(delta["text"] for batch in batches for delta in json.loads(batch["deltas"])) == "Hello, world!"
+        assert "".join(text for batch in batches for text in json.loads(batch["deltas"])["text"]) == "Hello, world!"
         assert 0 < row["ttft_visible_s"] <= row["total_s"]
 
     async def test_deltas_arrive_one_by_one_when_the_model_is_slow(self, server: LiveServer) -> None:

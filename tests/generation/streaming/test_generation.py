@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -75,6 +76,18 @@ async def test_deltas_join_to_the_stored_text_when_read_to_the_end() -> None:
         "Hello, world!",
     )
     assert (stream.prompt_tokens, stream.completion_tokens, stream.delta_count) == (9, 4, 4)
+
+
+async def test_start_and_end_are_the_times_of_the_request_and_of_the_last_delta_when_opening_took_long() -> None:
+    request = GenerationRequest(model="default", messages=(ChatMessage(role="user", content="hi"),))
+    asked_at = datetime.now(UTC) - timedelta(seconds=5)
+    generation = await begin(request, Origin(source="api"), received_at=time.monotonic() - 5)
+    assert [delta async for delta in generation]
+    ended_at = datetime.now(UTC)
+    stream = await row(generation)
+    assert abs(stream.started_at - asked_at) < timedelta(seconds=1)
+    assert stream.ended_at is not None
+    assert stream.ended_at - ended_at < timedelta(milliseconds=100)
 
 
 async def test_stop_string_ends_the_stream_and_is_named() -> None:
