@@ -45,17 +45,18 @@ def insert(model: type[Model], row: Row) -> int:
 
 def insert_new(model: type[Model], rows: Sequence[Row]) -> None:
     """Insert those rows of which no other has the unique columns, many with a statement."""
-    with connection.cursor() as cursor:
-        for first in range(0, len(rows), STATEMENT_ROWS):
-            some = rows[first : first + STATEMENT_ROWS]
-            parameters = [value for row in some for value in _parameters(model, row)]
+    for first in range(0, len(rows), STATEMENT_ROWS):
+        some = rows[first : first + STATEMENT_ROWS]
+        parameters = [value for row in some for value in _parameters(model, row)]
+        with connection.cursor() as cursor:
             cursor.execute(_insert_sql(model, len(some), "ON CONFLICT DO NOTHING"), parameters)
 
 
 def find_locked(table: type[Model], names: tuple[str, ...], /, **where: Any) -> dict[str, Any] | None:
-    """These columns (JSON or plain ones) of the only row that is as ``where`` says, or None if there is none.
+    """These columns of the only row that is as ``where`` says, or None if there is none.
 
-    On PostgreSQL the row is locked until the transaction ends; on SQLite the transaction has locked all.
+    For numbers, strings and `JSONField`; what other fields make of their values is not made here. On PostgreSQL the
+    row is locked until the transaction ends; on SQLite the transaction has locked all.
     """
     with connection.cursor() as cursor:
         sql = _select_sql(table, names, tuple(where), _LOCKING[connection.vendor])

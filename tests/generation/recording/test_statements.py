@@ -7,8 +7,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from generation.delta_columns import unpack
-from generation.models import Conversation, DeltaBatch, Stream
-from generation.recording.statements import insert, insert_new, update
+from generation.models import Conversation, DeltaBatch, Stream, StreamHour
+from generation.recording.statements import find_locked, insert, insert_new, update
 
 pytestmark = pytest.mark.django_db
 
@@ -71,6 +71,21 @@ def test_rows_whose_unique_columns_are_taken_stay_as_they_are():
     insert_new(DeltaBatch, [{**rows[0], "deltas": {}}, rows[2]])
     insert_new(DeltaBatch, [])
     assert [batch.deltas for batch in DeltaBatch.objects.all()] == [unpack(row["deltas"]) for row in rows]
+
+
+def test_more_rows_than_a_statement_takes_are_all_inserted():
+    stream_id = insert(Stream, ROW)
+    log = {"text": ["x"], **LOG}
+    insert_new(DeltaBatch, [{"stream_id": stream_id, "first_seq": seq, "deltas": log} for seq in range(1, 151)])
+    assert list(DeltaBatch.objects.values_list("first_seq", flat=True)) == list(range(1, 151))
+
+
+def test_a_row_is_found_by_its_columns_or_not_at_all():
+    hour = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    StreamHour.objects.create(hour=hour, model="smol", streams=2, ends={"eos": 2})
+    found = find_locked(StreamHour, ("id", "streams", "ends"), hour=hour, model="smol")
+    assert found == {"id": StreamHour.objects.get().pk, "streams": 2, "ends": {"eos": 2}}
+    assert find_locked(StreamHour, ("id",), hour=hour, model="other") is None
 
 
 def test_what_a_constraint_refuses_is_an_error():
