@@ -64,8 +64,6 @@ class Server:
     def __init__(self, folder: Path, *, records: bool) -> None:
         self.database = folder / f"{'on' if records else 'off'}.sqlite3"
         self.port = _free_port()
-        #: Whether it has answered before; the first answers are slower and do not count.
-        self.warm = False
         environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "streamsite.settings",
@@ -129,14 +127,14 @@ def measure(folder: Path, runs: dict[tuple[str, str], list[Run]], turn: int) -> 
     try:
         for server in servers.values():
             server.wait()
-        for load in ("flat out", "paced", "flat out"):
+        # The first answers of a server are slower and do not count.
+        for counts, load in ((False, "flat out"), (True, "paced"), (True, "flat out")):
             # Each goes first in every other round.
             for name, server in sorted(servers.items(), reverse=bool(turn % 2)):
                 run = asyncio.run(answer_all(server, load, recorded=name == "on"))
-                if server.warm:
+                if counts:
                     runs.setdefault((load, name), []).append(run)
                     print(".", end="", flush=True)
-                server.warm = True
     finally:
         for server in servers.values():
             server.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 
 if TYPE_CHECKING:
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -73,19 +73,19 @@ def drop_index(apps: object, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 def index_inserted(*, instance: Any, created: bool, using: str, **_: Any) -> None:
     """Index the text of a stream that the ORM has just inserted, where the database does not. Receives a signal."""
-    if created and instance.text and connections[using].vendor == "sqlite":
+    if created and instance.text:
         _index("id = %s", instance.pk, using)
 
 
-def index_since(last_id: int, *, using: str = "default") -> None:
+def index_since(last_id: int) -> None:
     """The same of all streams after this one, which SQL has inserted."""
-    if connections[using].vendor == "sqlite":
-        _index("id > %s", last_id, using)
+    _index("id > %s", last_id, DEFAULT_DB_ALIAS)
 
 
 def _index(condition: str, value: int, using: str) -> None:
-    with connections[using].cursor() as cursor:
-        cursor.execute(f"{_INDEX} AND {condition}", [value])
+    if connections[using].vendor == "sqlite":
+        with connections[using].cursor() as cursor:
+            cursor.execute(f"{_INDEX} AND {condition}", [value])
 
 
 def keep_triggers(*, using: str, **_: Any) -> None:

@@ -9,9 +9,10 @@ from generation.recording.opening import open_stream
 from generation.recording.reaper import reap
 from generation.recording.recorder import Recorder, StreamEnd
 from generation.recording.spans import set_up_spans, start_span
-from generation.recording.writer import Writer, close_writer, get_writer
+from generation.recording.writer import REQUEST_FLUSH_TIMEOUT_S, Writer, close_writer, get_writer
 
 __all__ = [
+    "REQUEST_FLUSH_TIMEOUT_S",
     "Recorder",
     "StreamEnd",
     "Writer",

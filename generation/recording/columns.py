@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from generation.output import Delta, Hold, TokenLogprob
 from generation.recording import latency
 from generation.text import Verdict
 
@@ -25,26 +24,6 @@ LEAST = (
 )  # fmt: skip
 
 _FIGURES = tuple(field.name for field in fields(latency.Figures))
-
-
-def delta_columns(sent: Sequence[tuple[Delta, float]], *, received_at: float) -> dict[str, Any]:
-    """Deltas, each with the time it was sent, as the database keeps them (`generation.delta_columns`)."""
-    deltas = [delta for delta, _ in sent]
-    columns: dict[str, Any] = {
-        "text": [delta.text for delta in deltas],
-        "first_token": [delta.first_token for delta in deltas],
-        "end_token": [delta.end_token for delta in deltas],
-        "made_us": [None if delta.made_at is None else round((delta.made_at - received_at) * 1e6) for delta in deltas],
-        "sent_us": [round((sent_at - received_at) * 1e6) for _, sent_at in sent],
-    }
-    for place, delta in enumerate(deltas):
-        if delta.holds:
-            columns.setdefault("holds", {})[str(place)] = [_hold_json(hold) for hold in delta.holds]
-        if delta.logprobs:
-            columns.setdefault("logprobs", {})[str(place)] = [_logprob_json(entry) for entry in delta.logprobs]
-        if delta.tool_calls:
-            columns.setdefault("tool_calls", {})[str(place)] = [asdict(piece) for piece in delta.tool_calls]
-    return columns
 
 
 def closing_columns(recorder: Recorder, end: StreamEnd) -> dict[str, Any]:
@@ -111,16 +90,6 @@ def _to_us(seconds: float) -> float:
 def _offsets(times: Sequence[float], since: float) -> list[float]:
     """The same of many times, without a call for each."""
     return [round((time - since) * 1e6) / 1e6 for time in times]
-
-
-def _hold_json(hold: Hold) -> dict[str, Any]:
-    return {"cause": hold.cause, "size": hold.size, "held_s": None if hold.held_s is None else _to_us(hold.held_s)}
-
-
-def _logprob_json(entry: TokenLogprob) -> dict[str, Any]:
-    """One token's entry; its bytes as hex, because they may be part of a character."""
-    top = {"top": [_logprob_json(one) for one in entry.top]} if entry.top else {}
-    return {"text": entry.text, "bytes": entry.data.hex(), "logprob": entry.logprob, **top}
 
 
 def _completion_tokens(recorder: Recorder, end: StreamEnd) -> int | None:

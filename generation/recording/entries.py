@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from generation.delta_columns import Columns, without_words
+from generation.delta_columns import Columns, of_deltas, without_words
 from generation.output import Delta
-from generation.recording.columns import abort_columns, closing_columns, delta_columns, least_columns
+from generation.recording.columns import abort_columns, closing_columns, least_columns
 from generation.recording.words import NO_WORDS, error_without_words
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Entry:
 
 def deltas_entry(recorder: Recorder, first_seq: int, deltas: Sequence[tuple[Delta, float]]) -> Entry:
     """Consecutive deltas, each with the time it was sent, to append to the log."""
-    columns = delta_columns(deltas, received_at=recorder.received_at)
+    columns = of_deltas(deltas, received_at=recorder.received_at)
     return Entry(
         kind=EntryKind.DELTAS,
         stream_id=recorder.stream_id,

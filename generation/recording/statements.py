@@ -26,10 +26,6 @@ from generation.fields import json_text
 
 Row = Mapping[str, Any]
 
-#: Rows inserted by one statement. Each number of rows is another statement, and a connection keeps 128 ready.
-STATEMENT_ROWS = 64
-
-
 #: Fields whose values a database takes as they are. To ask each field of a stream costs as much as the statement.
 _PLAIN = (BooleanField, CharField, FloatField, IntegerField)
 _RETURNING = {"sqlite": "", "postgresql": "RETURNING id"}
@@ -44,12 +40,11 @@ def insert(model: type[Model], row: Row) -> int:
 
 
 def insert_new(model: type[Model], rows: Sequence[Row]) -> None:
-    """Insert those rows of which no other has the unique columns, many with a statement."""
-    for first in range(0, len(rows), STATEMENT_ROWS):
-        some = rows[first : first + STATEMENT_ROWS]
-        parameters = [value for row in some for value in _parameters(model, row)]
+    """Insert those rows of which no other has the unique columns, with one statement."""
+    if rows:
+        parameters = [value for row in rows for value in _parameters(model, row)]
         with connection.cursor() as cursor:
-            cursor.execute(_insert_sql(model, len(some), "ON CONFLICT DO NOTHING"), parameters)
+            cursor.execute(_insert_sql(model, len(rows), "ON CONFLICT DO NOTHING"), parameters)
 
 
 def find_locked(table: type[Model], names: tuple[str, ...], /, **where: Any) -> dict[str, Any] | None:

@@ -158,8 +158,12 @@ def _locked(keys: Iterable[Key]) -> dict[Key, StreamHour]:
 
 
 def _locked_row(hour: datetime, model: str) -> StreamHour:
-    while (columns := find_locked(StreamHour, ("id", *_COUNTS), hour=hour, model=model)) is None:
+    columns = find_locked(StreamHour, ("id", *_COUNTS), hour=hour, model=model)
+    if columns is None:
         insert_new(StreamHour, [{"hour": hour, "model": model}])
+        columns = find_locked(StreamHour, ("id", *_COUNTS), hour=hour, model=model)
+    if columns is None:
+        raise LookupError(f"the row of {model} at {hour} was deleted meanwhile")
     return StreamHour(hour=hour, model=model, **columns)
 
 

@@ -36,7 +36,7 @@ CHECKPOINT_S = 0.25
 #: Ends that come this soon after one another share a transaction, whose own cost is that of several ends.
 END_DELAY_S = 0.02
 #: Larger transactions would keep SQLite's write lock for too long.
-TRANSACTION_ENTRIES = 256
+TRANSACTION_ENTRIES = 64
 #: A lock that another process holds for less than this is waited for; after it what waits goes to the spool file.
 SPOOL_AFTER_S = 1.0
 LOCK_TIMEOUT_MS = 1000
@@ -47,6 +47,8 @@ UNSAVED_DELTAS = 200_000
 SHORTEST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
+#: How long a request waits for what this process has yet to store.
+REQUEST_FLUSH_TIMEOUT_S = 1.0
 
 
 class Writer:

@@ -25,7 +25,15 @@ from generation.backends.base import Backend, DeltaStream
 from generation.exceptions import InvalidRequestError, RateLimitError, ServerShutdownError
 from generation.models import Stream
 from generation.output import StopReason
-from generation.recording import Recorder, StreamEnd, get_writer, open_stream, set_up_spans, start_span
+from generation.recording import (
+    REQUEST_FLUSH_TIMEOUT_S,
+    Recorder,
+    StreamEnd,
+    get_writer,
+    open_stream,
+    set_up_spans,
+    start_span,
+)
 from generation.request import GenerationRequest
 from generation.streaming.generation import Generation, Origin
 from generation.streaming.live import live
@@ -36,8 +44,6 @@ from generation.write_turn import write_turn
 _abandoned: set[asyncio.Future[tuple[list[int], Origin]]] = set()
 
 WIRE_ID_PREFIXES = {"chat": "chatcmpl", "completions": "cmpl"}
-#: How long a caller over its limit waits for its own earlier streams.
-FLUSH_TIMEOUT_S = 1.0
 #: The largest seed that a request may have.
 _MAX_SEED = 2**63 - 1
 
@@ -174,7 +180,7 @@ async def _open_rows(
         return await _written_rows(opening, origin, attach, received_at)
     except RateLimitError:
         # An answer's last frame leaves some milliseconds before its row is closed.
-        await sync_to_async(get_writer().flush)(FLUSH_TIMEOUT_S)
+        await sync_to_async(get_writer().flush)(REQUEST_FLUSH_TIMEOUT_S)
         return await _written_rows(opening, origin, attach, received_at)
 
 

@@ -25,7 +25,7 @@ from generation.exceptions import AuthenticationError, InvalidRequestError, NotF
 from generation.models import Conversation, Stream
 from generation.protocol import CompletionRequest
 from generation.protocol.completion_request import completion_request, load_json_object
-from generation.recording import get_writer
+from generation.recording import REQUEST_FLUSH_TIMEOUT_S, get_writer
 from generation.streaming import Origin, begin
 from generation.views.access import Caller, page_caller
 from generation.views.methods import require_methods
@@ -34,8 +34,6 @@ from generation.views.responses import no_store, read_json_body, stream_response
 T = TypeVar("T")
 
 HISTORY_LENGTH = 30
-#: How long to wait for what this process has yet to store.
-FLUSH_TIMEOUT_S = 1.0
 EXAMPLES = (
     {"title": "A short story", "prompt": "Write a short story about a lighthouse keeper and a lost gull."},
     {"title": "हिन्दी और 🙂", "prompt": "नमस्ते! ☕ How do you say 'The tea is ready' in Hindi? 🙂"},
@@ -204,7 +202,7 @@ def _branch(conversation: Conversation, leaf_id: int | None = None) -> list[Show
     """The branch with all that answers have by now: the end of one is stored a moment after its last frame."""
     shown = conversations.branch(conversation, leaf_id)
     if any(message.stream and message.stream.state == Stream.State.RUNNING for message in shown):
-        get_writer().flush(FLUSH_TIMEOUT_S)
+        get_writer().flush(REQUEST_FLUSH_TIMEOUT_S)
         shown = conversations.branch(conversation, leaf_id)
     return shown
 

@@ -7,7 +7,8 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.delta_columns import pack, unpack, without_words
+from generation.delta_columns import of_deltas, pack, unpack, without_words
+from generation.output import Delta, Hold, HoldCause, TokenLogprob, ToolCallDelta
 from tests.stored_streams import stream_maker
 
 MOMENTS = st.integers(0, 10**12).map(lambda us: us / 1e6)
@@ -32,6 +33,59 @@ def test_deltas_are_what_they_were_after_columns_and_json(deltas, counted):
     if counted:
         deltas = [delta | {"chars": len(delta["text"])} for delta in deltas]
     assert unpack(json.loads(json.dumps(pack(deltas)))) == deltas
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, {"made_s": None, "holds": []}, id="no times, no holds"),
+        pytest.param({"made_at": 10.1234567}, {"made_s": 0.123457, "holds": []}, id="rounded to microseconds"),
+        pytest.param(
+            {"holds": (Hold(cause=HoldCause.STOP, size=2), Hold(cause=HoldCause.UTF8, size=1, held_s=0.5))},
+            {
+                "made_s": None,
+                "holds": [
+                    {"cause": "stop", "size": 2, "held_s": None},
+                    {"cause": "utf8", "size": 1, "held_s": 0.5},
+                ],
+            },
+            id="two holds",
+        ),
+        pytest.param(
+            {
+                "logprobs": (
+                    TokenLogprob(
+                        text="\ufffd",
+                        data=b"\xc3",
+                        logprob=-0.1234567890123,
+                        top=(TokenLogprob(text="a", data=b"a", logprob=-2.5),),
+                    ),
+                ),
+                "tool_calls": (ToolCallDelta(index=0, id="c", name="f", arguments="{"),),
+            },
+            {
+                "made_s": None,
+                "holds": [],
+                "logprobs": [
+                    {
+                        "text": "\ufffd",
+                        "bytes": "c3",
+                        "logprob": -0.1234567890123,
+                        "top": [{"text": "a", "bytes": "61", "logprob": -2.5}],
+                    }
+                ],
+                "tool_calls": [{"index": 0, "id": "c", "name": "f", "arguments": "{"}],
+            },
+            id="log-probabilities and a tool call",
+        ),
+    ],
+)
+def test_a_delta_is_kept_with_offsets_from_the_request(changes, expected):
+    common = {"text": "é", "first_token": 4, "end_token": 5, "sent_s": 1.25}
+    before = Delta(text="", first_token=3, end_token=4)
+    kept = Delta(text="é", first_token=4, end_token=5, **changes)
+    columns = of_deltas([(before, 11.0), (kept, 11.25)], received_at=10.0)
+    assert unpack(columns)[1] == common | expected
 
 
 def test_times_holds_and_lengths_stay_without_words():

@@ -2,62 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from generation.delta_columns import unpack
-from generation.output import Delta, Hold, HoldCause, StopReason, TokenLogprob, ToolCallDelta, Usage
+from generation.output import Delta, StopReason, ToolCallDelta, Usage
 from generation.recording import Recorder, StreamEnd, get_writer
-from generation.recording.columns import delta_columns
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param({}, {"made_s": None, "holds": []}, id="no times, no holds"),
-        pytest.param({"made_at": 10.1234567}, {"made_s": 0.123457, "holds": []}, id="rounded to microseconds"),
-        pytest.param(
-            {"holds": (Hold(cause=HoldCause.STOP, size=2), Hold(cause=HoldCause.UTF8, size=1, held_s=0.5))},
-            {
-                "made_s": None,
-                "holds": [
-                    {"cause": "stop", "size": 2, "held_s": None},
-                    {"cause": "utf8", "size": 1, "held_s": 0.5},
-                ],
-            },
-            id="two holds",
-        ),
-        pytest.param(
-            {
-                "logprobs": (
-                    TokenLogprob(
-                        text="\ufffd",
-                        data=b"\xc3",
-                        logprob=-0.1234567890123,
-                        top=(TokenLogprob(text="a", data=b"a", logprob=-2.5),),
-                    ),
-                ),
-                "tool_calls": (ToolCallDelta(index=0, id="c", name="f", arguments="{"),),
-            },
-            {
-                "made_s": None,
-                "holds": [],
-                "logprobs": [
-                    {
-                        "text": "\ufffd",
-                        "bytes": "c3",
-                        "logprob": -0.1234567890123,
-                        "top": [{"text": "a", "bytes": "61", "logprob": -2.5}],
-                    }
-                ],
-                "tool_calls": [{"index": 0, "id": "c", "name": "f", "arguments": "{"}],
-            },
-            id="log-probabilities and a tool call",
-        ),
-    ],
-)
-def test_a_delta_is_kept_with_offsets_from_the_request(delta, changes, expected):
-    common = {"text": "é", "first_token": 4, "end_token": 5, "sent_s": 1.25}
-    before = delta("", 3), 11.0
-    columns = delta_columns([before, (delta("é", 4, **changes), 11.25)], received_at=10.0)
-    assert unpack(columns)[1] == common | expected
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_rows_whose_unique_columns_are_taken_stay_as_they_are():
     assert [batch.deltas for batch in DeltaBatch.objects.all()] == [unpack(row["deltas"]) for row in rows]
 
 
-def test_more_rows_than_a_statement_takes_are_all_inserted():
+def test_many_rows_are_all_inserted():
     stream_id = insert(Stream, ROW)
     log = {"text": ["x"], **LOG}
     insert_new(DeltaBatch, [{"stream_id": stream_id, "first_seq": seq, "deltas": log} for seq in range(1, 151)])
